@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from carbon.console import Parser, add_command, epilogue, natural, print_summary, run_command
 from carbon.errors import UserError
-from carbon.io.files import atomic_folder, check_no_input
+from carbon.io.files import atomic_folder, behind_links, check_no_input
 from carbon.io.locks import locked_folder
 from carbon.progress import say
 
@@ -163,11 +163,14 @@ def _say_what_is_not_there(manifest: dict[str, Any]) -> None:
 
 
 def _download(arguments: argparse.Namespace) -> int:
-    from data_pipeline.inputs.ncbi import NCBI, main_download
+    from data_pipeline.inputs.ncbi import NCBI, RECIPE, download, read_accessions
 
-    server = arguments.server or NCBI
-    with locked_folder(arguments.output):
-        return main_download(arguments.accessions, arguments.output, server, arguments.keep_going)
+    server, output = arguments.server or NCBI, arguments.output
+    with locked_folder(output):
+        accessions = read_accessions(arguments.accessions)
+        downloaded = download(accessions, output, server, arguments.keep_going)
+    print(behind_links(output) / RECIPE)
+    return 1 if downloaded.skipped else 0  # with --keep-going
 
 
 def _inspect(arguments: argparse.Namespace) -> int:

@@ -102,7 +102,7 @@ def _run_ray(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
     from data_pipeline.tasks import RayPipelineExecutor
 
     for step in steps:
-        RayPipelineExecutor(**_common(config, step, logs), **_per_task(config)).run()
+        RayPipelineExecutor(**_common(config, step, logs)).run()
 
 
 def _submit(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
@@ -113,7 +113,6 @@ def _submit(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
     for step in steps:
         last = SlurmPipelineExecutor(
             **_common(config, step, logs) | {"workers": config.workers},
-            **_per_task(config),
             time=config.time,
             partition=config.partition,
             qos=config.qos,
@@ -148,9 +147,9 @@ class ExecutorConfig(Recipe):
     time: str = "24:00:00"
     """Slurm: time limit of a job."""
     environment: str = ""
-    """Slurm: a shell command before each task, such as the activation of a virtual environment."""
+    """Slurm: a shell command before each task, such as the activation of a virtual environment. It
+    is not in the manifest."""
     qos: str = "normal"
-
     """Slurm: quality of service."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -179,13 +178,8 @@ def _common(config: ExecutorConfig, step: Step, logs: Path) -> dict[str, Any]:
         "pipeline": [partial(run_share, step.run, step.num_ranks)],
         "tasks": min(step.num_ranks, _TASKS_A_WORKER * config.workers),
         "workers": min(config.workers, step.num_ranks),
-        "logging_dir": str(logs / step.name),
-        "skip_completed": False,  # the step itself checks the results on disk
-    }
-
-
-def _per_task(config: ExecutorConfig) -> dict[str, Any]:
-    return {
         "cpus_per_task": config.cpus_per_task,
         "mem_per_cpu_gb": config.memory_gb_per_cpu,
+        "logging_dir": str(logs / step.name),
+        "skip_completed": False,  # the step itself checks the results on disk
     }

@@ -30,11 +30,10 @@ from data_pipeline.inputs.listing import (
     title_of,
 )
 from data_pipeline.inputs.regions import bed_regions
-from data_pipeline.limits import FAMILY, STOPS_AT_INCOMPLETE_CDS
+from data_pipeline.limits import FAMILY
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.records import (
     Record,
-    Segment,
     ShardWriter,
     digests_of,
     dropped_writer,
@@ -122,12 +121,13 @@ def make_shard(
 
 
 def _regions(
-    config: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
+    config: AssemblyConfig, clade: str, contig_lengths_bp: Mapping[str, int]
 ) -> Iterator[tuple[Source, Record | Dropped]]:
     names = names_of(config, contig_lengths_bp)
     for regions in config.regions:
         for name, found in bed_regions(regions, config, names, contig_lengths_bp):
-            yield source_of(name, "regions", regions.both_strands, regions.near_duplicates), found
+            source = source_of(name, "regions", regions.both_strands, regions.near_duplicates)
+            yield divided(source, clade), found
 
 
 @dataclass(slots=True)
@@ -168,7 +168,7 @@ class _ShardMaker:
         with opened(config, self._config.taxdump, self._config.divide_by) as assembly:
             lengths_bp = assembly.reference.contig_lengths_bp
             annotation = assembly.annotation
-            if STOPS_AT_INCOMPLETE_CDS[config.incomplete_cds]:
+            if config.incomplete_cds == "error":
                 check_cds(annotation)
             asked = tuple(text for text in config.holdout if text != FAMILY)
             held_out = held_out_regions(asked, lengths_bp, annotation.genes)
@@ -181,7 +181,7 @@ class _ShardMaker:
                 for evaluation in self._config.evaluations
                 if evaluation.assembly == assembly.name
             ]
-            places = Regions((place for each in evaluated for place in each.places), lengths_bp)
+            places = Regions((place for found, _ in evaluated for place in found), lengths_bp)
             annotated = AnnotatedAssembly(
                 annotation, lengths_bp, held_out, self._config.cut, self._config.keep
             )
@@ -191,10 +191,7 @@ class _ShardMaker:
                 for counts in self._counts.values():
                     counts[source.name] = _Count()
             cut = ((source, found) for source in sources for found in source.cut(annotated))
-            regions = (
-                (divided(source, assembly.clade), found)
-                for source, found in _regions(config, lengths_bp)
-            )
+            regions = _regions(config, assembly.clade, lengths_bp)
             for source, found in self._take(itertools.chain(cut, regions)):
                 self._use(source)
                 if isinstance(found, Dropped):
@@ -202,7 +199,7 @@ class _ShardMaker:
                     self._drop(source.name, *found, assembly.name)
                 else:
                     self._add_record(source, found, assembly, held_out, places)
-            warnings = [assembly.warning or "", *(w for each in evaluated for w in each.warnings)]
+            warnings = [assembly.warning, *(each for _, found in evaluated for each in found)]
             who = {
                 "organism": assembly.organism,
                 "species_type": assembly.species_type,
@@ -226,7 +223,6 @@ class _ShardMaker:
                 self._drop(source.name, *row, sample_name(file))
                 continue
             row["name"] = one_line(row["name"])
-            row["segments"] = [Segment(**segment) for segment in row["segments"]]
             self._add_row(source, row)
 
     def finish(self) -> dict[str, dict[str, dict[str, int]]]:

@@ -10,9 +10,6 @@ from carbon.io.config import Recipe
 Bases = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-# Whether a CDS that is not a multiple of three ends the build, by the recipe's setting.
-STOPS_AT_INCOMPLETE_CDS = {"error": True, "drop": False}
-
 # What `holdout` says of genes that are held out for their proteins' sake.
 FAMILY = "family"
 

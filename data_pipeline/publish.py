@@ -13,7 +13,6 @@ from carbon.errors import UserError
 from carbon.io.files import sha256_of_file
 from carbon.io.structured import parse_json
 from carbon.progress import say
-from carbon.reports.render import render_card
 from data_pipeline.inputs.remote import public_reason, public_url
 
 _ORIGIN = ("organism", "accession", "licence")
@@ -137,6 +136,8 @@ def _told_of(url: str) -> Iterator[None]:
 def dataset_card(name: str, manifest: dict[str, Any]) -> str:
     """Return README.md of a dataset: YAML for the Hub, a configuration a source, and tables."""
     from huggingface_hub import DatasetCardData
+
+    from carbon.reports.render import render_card
 
     sources: dict[str, Any] = manifest["sources"]
     records = sum(split["records"] for each in sources.values() for split in each.values())

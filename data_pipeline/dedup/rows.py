@@ -77,13 +77,13 @@ def index_rows(work: Path) -> None:
         UserError: near-duplicates of a source are removed for some inputs only.
     """
     shards = shards_of(work)
-    columns = [_column(shard, source) for shard in shards for source in shard_sources(shard)]
-    summaries = [read_json(shard / "summary.json", JSON_OBJECT) for shard in shards]
+    columns = []
     is_near: dict[str, bool] = {}
-    for shard, summary in zip(shards, summaries, strict=True):
+    for shard in shards:
+        near_sources = read_json(shard / "summary.json", JSON_OBJECT)["near_duplicates"]
         for source in shard_sources(shard):
-            near = source in summary["near_duplicates"]
-            set_alike(is_near, "near_duplicates", source, near)
+            columns.append(_column(shard, source))
+            set_alike(is_near, "near_duplicates", source, source in near_sources)
     path = _folder(shards, work) / _INDEX
     path.parent.mkdir(parents=True, exist_ok=True)
     index = {"near": sorted(name for name, near in is_near.items() if near), "columns": columns}

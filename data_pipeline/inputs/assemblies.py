@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,7 @@ class Assembly:
     taxonomy: tuple[str, ...]
     clade: str
     sources: tuple[str, ...]
-    warning: str | None
+    warning: str
 
 
 @contextmanager
@@ -62,12 +62,12 @@ def opened(config: AssemblyConfig, taxdump: str = "", divide_by: str = "") -> It
                 raise GenomeError(f"{genome}: GenBank has its own annotation; leave the other out")
             fasta = f"{scratch}/genome.fa"
             found = unpack_genbank(genome, Path(fasta))
-            warning = disagreement(organism, Said(found.organism, genome))
+            said: Iterable[Said] = [Said(found.organism, genome)]
             organism = organism or found.organism
             taxonomy = taxonomy if config.taxonomy else found.taxonomy
             from_genbank = found.annotation
         else:
-            warning = other_organism(organism, genome, config.annotation)
+            said = organisms_said(genome, config.annotation)
         lineage: tuple[Taxon, ...] = ()
         if taxdump:
             lineage = _lineage(taxdump, config, organism)
@@ -90,7 +90,7 @@ def opened(config: AssemblyConfig, taxdump: str = "", divide_by: str = "") -> It
                 tuple(filter(None, taxonomy)),
                 next((taxon.name for taxon in lineage if taxon.rank == divide_by), ""),
                 sources,
-                warning,
+                next(filter(None, (disagreement(config.organism, each) for each in said)), ""),
             )
 
 
@@ -164,24 +164,11 @@ class Said(NamedTuple):
     where: str
 
 
-def other_organism(organism: str, genome: str, annotation: str) -> str | None:
-    """Return a warning where a file says that it is of another organism than the recipe does.
+def disagreement(organism: str, said: Said) -> str | None:
+    """Return a warning if a file names another organism than the recipe.
 
     Genus and species are compared, and only where both sides write both.
-
-    Args:
-        organism: of the recipe.
-        genome: FASTA.
-        annotation: GFF3, GTF or BED, or an empty string.
     """
-    for said in organisms_said(genome, annotation):
-        if warning := disagreement(organism, said):
-            return warning
-    return None
-
-
-def disagreement(organism: str, said: Said) -> str | None:
-    """Return a warning if a file names another organism than the recipe."""
     ours, theirs = _species(organism), _species(said.organism)
     if not ours or not theirs or ours == theirs:
         return None

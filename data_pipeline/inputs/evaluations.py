@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,27 +35,16 @@ def evaluation_sequences(config: EvaluationConfig) -> Iterator[tuple[str, str]]:
     return read_sequences(path)
 
 
-class Found(NamedTuple):
-    """The places of an evaluation file on an assembly.
-
-    Attributes:
-        places: in the coordinates of the sequence, widened by the margin.
-        warnings: a line for each kind of place that is left out or not whole.
-    """
-
-    places: list[Interval]
-    warnings: list[str]
-
-
 def evaluation_places(
     config: EvaluationConfig,
     assembly: AssemblyConfig,
     contig_lengths_bp: Mapping[str, int],
     circular: Collection[str] = (),
-) -> Found:
-    """Return the places of a BED, VCF or BCF on an assembly, widened by its margin.
+) -> tuple[list[Interval], list[str]]:
+    """Return the places of a BED, VCF or BCF on an assembly, widened by its margin, and warnings.
 
-    On a circular contig the margin continues over the origin.
+    A warning is for each kind of place that is left out or not whole. On a circular contig the
+    margin continues over the origin.
     The file is in the coordinates of the annotation: names and offset of the assembly apply. Its
     content distinguishes VCF or BCF from BED; a VCF without a header is recognised by its name.
 
@@ -90,7 +78,7 @@ def evaluation_places(
             f"{path}: no place lies on assembly '{config.assembly}', whose contigs are "
             f"{', '.join(list(contig_lengths_bp)[:3])} ...; are they named alike?"
         )
-    return Found(result, _warnings(config, num_places, num_here, shortened))
+    return result, _warnings(config, num_places, num_here, shortened)
 
 
 def _warnings(

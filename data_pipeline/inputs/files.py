@@ -16,6 +16,7 @@ from data_pipeline.cuts import Dropped
 from data_pipeline.inputs.listing import matching
 from data_pipeline.inputs.reads import read_rows
 from data_pipeline.recipe import FilesConfig
+from data_pipeline.records import Segment
 from data_pipeline.split import is_fastq, sample_of
 
 
@@ -91,11 +92,16 @@ def _completed(row: dict[str, Any], where: str) -> dict[str, Any]:
     end = end or start + len(sequence)
     if not 0 <= start < end:
         raise UserError(f"{where}: need 0 <= start < end, got {start} and {end}")
-    segments = row.get("segments") or [{"start": start, "end": end, "strand": strand}]
-    if sum(each["end"] - each["start"] for each in segments) != len(sequence):
-        segments = []  # the place in the file is not the place of these bases
     if strand not in ("+", "-", "."):
         raise UserError(f"{where}: strand '{strand}': must be + or -")
+    one = {"start": start, "end": end, "strand": strand.replace(".", "+")}  # as the contig stands
+    try:
+        segments = [Segment(**each) for each in row.get("segments") or [one]]
+        segments_bp = sum(each.end - each.start for each in segments)
+    except TypeError:
+        raise UserError(f"{where}: segments must have start, end and strand") from None
+    if segments_bp != len(sequence):
+        segments = []  # the place in the file is not the place of these bases
     name = str(row.get("name") or row.get("record_id") or where)
     place = {"start": start, "end": end, "strand": strand, "segments": segments}
     return row | place | {"record_id": str(row.get("record_id") or name), "name": name}

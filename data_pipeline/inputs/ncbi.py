@@ -229,21 +229,6 @@ class _Published(NamedTuple):
         return self.url.rpartition("/")[2]
 
 
-def main_download(
-    accessions_path: Path, output: Path, server: str = NCBI, keep_going: bool = False
-) -> int:
-    """Download a list of accessions, print the path of `assemblies.toml`, return an exit code.
-
-    The code is 1 if `keep_going` had to skip an assembly, else 0.
-
-    Raises:
-        UserError: as `read_accessions` and `download` do.
-    """
-    downloaded = download(read_accessions(accessions_path), output, server, keep_going)
-    print(behind_links(output) / RECIPE)
-    return 1 if downloaded.skipped else 0
-
-
 def read_accessions(path: Path) -> list[Accession]:
     """Read one accession a line, optionally with a TAB and a species type such as `mam`.
 

@@ -19,7 +19,7 @@ from carbon.io.files import atomic_file
 from carbon.io.locks import locked_output
 from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.progress import say
-from data_pipeline.recipe import AssemblyConfig, BuildConfig, FilesConfig
+from data_pipeline.recipe import BuildConfig
 
 _VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created")
 _WILD = "*?["
@@ -63,8 +63,13 @@ def public_reason(error: Exception) -> str:
 
 
 def with_public_urls(config: BuildConfig) -> BuildConfig:
-    """Return a recipe as it may be shown to anyone, who has a cache of their own."""
-    return _with_paths(config, public_url).replace(output=public_url(config.output), cache="")
+    """Return a recipe as it may be shown to anyone, without what is of its user's machine.
+
+    That is the cache, and the shell command before a task, which may set keys of a store.
+    """
+    executor = config.executor.replace(environment="")
+    paths = _with_paths(config, public_url)
+    return paths.replace(output=public_url(config.output), cache="", executor=executor)
 
 
 def with_inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
@@ -88,22 +93,19 @@ def with_inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
 
 def _with_paths(config: BuildConfig, here: Callable[[str], str]) -> BuildConfig:
     return config.replace(
-        assemblies=tuple(_assembly(each, here) for each in config.assemblies),
-        files=tuple(_files(each, here) for each in config.files),
+        assemblies=tuple(
+            each.replace(
+                genome=here(each.genome),
+                annotation=here(each.annotation),
+                regions=tuple(place.replace(path=here(place.path)) for place in each.regions),
+            )
+            for each in config.assemblies
+        ),
+        files=tuple(
+            each.replace(path=here(each.path), mates=here(each.mates)) for each in config.files
+        ),
         evaluations=tuple(each.replace(path=here(each.path)) for each in config.evaluations),
     )
-
-
-def _assembly(config: AssemblyConfig, here: Callable[[str], str]) -> AssemblyConfig:
-    return config.replace(
-        genome=here(config.genome),
-        annotation=here(config.annotation),
-        regions=tuple(each.replace(path=here(each.path)) for each in config.regions),
-    )
-
-
-def _files(config: FilesConfig, here: Callable[[str], str]) -> FilesConfig:
-    return config.replace(path=here(config.path), mates=here(config.mates))
 
 
 def cache_of(config: BuildConfig, kind: str) -> Path:

@@ -37,7 +37,7 @@ import sys
 from data_pipeline.__main__ import main
 assert main(sys.argv[1:]) == 0
 assert {"numpy", "pyarrow", "pysam"} <= sys.modules.keys()
-slow = "datatrove fsspec requests scipy torch transformers"  # pyarrow imports pandas
+slow = "datatrove fsspec jinja2 requests scipy torch transformers"  # pyarrow imports pandas
 print([name for name in slow.split() if name in sys.modules])
 """
 
@@ -94,7 +94,7 @@ def test_importing_all_of_carbon_changes_no_variable_and_no_global_of_torch():
 
 
 def test_a_build_imports_what_it_needs(tmp_path):
-    """Each of the others takes longer to import than a bacterium to read."""
+    """And no other module whose import takes a share of a small build's time."""
     genome = write_fasta(tmp_path / "x.fa", {"c": random_bases(5000, 1)})
     settings = (f"output={tmp_path}/c", f"assemblies.0.genome={genome}", "keep.near_identity=1")
     words = ["build", *(word for setting in settings for word in ("--set", setting))]

@@ -13,6 +13,7 @@ from carbon.corpus import read_manifest, read_source
 from carbon.errors import UserError
 from carbon.io.locks import locked_output
 from data_pipeline import build as building
+from data_pipeline.__main__ import main
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.near_duplicates import mutated, substituted
@@ -136,6 +137,30 @@ class TestFiles:
         assert build(tmp_path / "c", *settings) == 0
         (row,) = rows_of(tmp_path / "c", "mrna")
         assert (row["record_id"], row["end"], row["segments"]) == ("7", 95, [])
+
+    def test_a_place_without_a_strand_is_read_as_the_contig_stands(self, tmp_path, capsys):
+        contig = random_bases(300, 1)
+        write_fasta(tmp_path / "g.fa", {"c1": contig})
+        row = {"sequence": contig[10:100], "record_id": "c1", "start": 10, "end": 100}
+        table = pa.Table.from_pylist([row | {"strand": "."}])
+        pq.write_table(table, tmp_path / "x.parquet")
+        settings = [f"files.0.path={tmp_path}/x.parquet", "files.0.source=promoter"]
+        assert build(tmp_path / "c", *settings) == 0
+        (row,) = rows_of(tmp_path / "c", "promoter")
+        assert (row["strand"], row["segments"]) == (".", [{"start": 10, "end": 100, "strand": "+"}])
+        words = ["--source", "promoter", "--row", "0", "--genome", f"{tmp_path}/g.fa"]
+        assert main(["inspect", f"{tmp_path}/c", *words]) == 0
+        assert "every base agrees" in capsys.readouterr().out
+
+    def test_segments_of_another_form_are_refused(self, tmp_path, capsys):
+        table = pa.table({"sequence": [random_bases(90)], "segments": [[{"start": 0, "end": 90}]]})
+        pq.write_table(table, tmp_path / "x.parquet")
+        settings = [f"files.0.path={tmp_path}/x.parquet", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *settings) == 2
+        assert (
+            "x.parquet record 1: segments must have start, end and strand"
+            in capsys.readouterr().err
+        )
 
 
 class TestFaults:

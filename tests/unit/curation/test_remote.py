@@ -173,6 +173,7 @@ class TestOutputByUrl:
             raise OSError("memory://me:hush@lab/c is closed")
 
         url = "memory://me:hush@lab/c"
+        settings = [*settings, "executor.environment=export KEY=hush"]
         with monkeypatch.context() as patch:
             patch.setattr(type(memory), "put_file", refuse)
             assert build(url, *settings) == 2

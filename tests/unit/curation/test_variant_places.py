@@ -214,9 +214,10 @@ def test_a_margin_goes_over_the_origin_of_a_circular_contig(tmp_path, circular, 
     """A contig of 1,000 bp, and places at 2-5 and 998-999 with 100 bp on either side."""
     (tmp_path / "e.bed").write_text("c1\t2\t5\nc1\t998\t999\n")
     config = EvaluationConfig(path=str(tmp_path / "e.bed"), assembly="g", margin_bp=100)
-    found = evaluation_places(config, AssemblyConfig(genome="g.fa"), {"c1": 1000}, circular)
-    assert [(place.start, place.end) for place in found.places] == expected
-    assert found.warnings == []
+    assembly = AssemblyConfig(genome="g.fa")
+    places, warnings = evaluation_places(config, assembly, {"c1": 1000}, circular)
+    assert [(place.start, place.end) for place in places] == expected
+    assert warnings == []
 
 
 def test_the_margin_of_a_place_on_another_contig_brings_it_nowhere(tmp_path):

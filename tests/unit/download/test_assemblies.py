@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from carbon import __version__
-from carbon.console import run_command
 from carbon.errors import UserError
-from data_pipeline.inputs.ncbi import Accession, download, main_download, read_accessions
+from data_pipeline.__main__ import main
+from data_pipeline.inputs.ncbi import Accession, download, read_accessions
 from tests.helpers.download import (
     ABSENT,
     ANNOTATION,
@@ -160,6 +160,7 @@ class TestAnotherRun:
 def test_the_command(ncbi, output, tmp_path, capsys, keep_going, code):
     path = tmp_path / "list.txt"
     path.write_text(f"{E_COLI}\n{ABSENT}\n")
-    assert run_command(lambda: main_download(path, output, ncbi.url, keep_going)) == code
+    words = [str(path), "--output", str(output), "--server", ncbi.url]
+    assert main(["download", *words, *["--keep-going"] * keep_going]) == code
     assert capsys.readouterr().out == (f"{output}/assemblies.toml\n" if keep_going else "")
     assert (output / "assemblies.toml").exists() is keep_going
