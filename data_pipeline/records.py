@@ -69,11 +69,13 @@ def read_bases(reference: Reference, contig: str, segments: Iterable[Segment]) -
     )
 
 
-def digests_of(sequences: Sequence[str]) -> list[int]:
-    """Return 64 bits of each sequence, which it shares with its reverse complement in any case.
+def digest_of(sequence: str) -> int:
+    """Return 64 bits that a sequence in any case and its reverse complement share."""
+    return digests_of([sequence])[0]
 
-    The other strands are made all at once.
-    """
+
+def digests_of(sequences: Sequence[str]) -> list[int]:
+    """Return `digest_of` some sequences, whose other strands are made all at once."""
     ends = accumulate(map(len, sequences), initial=0)
     text = "".join(sequences).upper()
     forward, backward = text.encode("ascii"), reverse_complement(text).encode("ascii")

@@ -10,7 +10,7 @@ from carbon.genome import reverse_complement
 from data_pipeline.dedup import dedup_steps
 from data_pipeline.dedup.rows import Rows, index_rows
 from data_pipeline.dedup.sketch import sketch_of
-from data_pipeline.records import SHARD_SCHEMA, ShardWriter, digests_of
+from data_pipeline.records import SHARD_SCHEMA, ShardWriter, digest_of
 
 EMPTY = {"string": "", "large_string": "", "int64": 0}
 
@@ -24,7 +24,7 @@ def write_shard(work, number, records, near=("near",)):
         row = {field.name: EMPTY.get(str(field.type), []) for field in SHARD_SCHEMA}
         row |= {"source": source, "sequence": sequence, "name": str(i)}
         row |= {"split": "test" if held_out else "train"}
-        row |= {"digest": digests_of([sequence])[0], "sketch": sketch_of(sequence)}
+        row |= {"digest": digest_of(sequence), "sketch": sketch_of(sequence)}
         writer.add(row)
     writer.close()
     (shard / "summary.json").write_text(json.dumps({"near_duplicates": list(near)}))
