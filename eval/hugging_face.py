@@ -237,10 +237,10 @@ class HuggingFaceModel(Model):
 
     def _windows(self, number: int, tokens: list[int], tail: str) -> Iterator[_Row]:
         """Yield the rows of a sequence; the last one has the tail."""
-        if not tokens and self._begin:
-            yield _Row(number, self._begin, tail=tail)
         room = (self.context_tokens or len(tokens) + 1) - len(self._begin)
         unpredicted = 1 - len(self._begin)  # a row without a beginning does not predict its first
+        if len(tokens) == unpredicted:  # the tail alone is predicted
+            yield _Row(number, self._begin + tokens, tail=tail)
         at, done = 0, unpredicted
         while done < len(tokens):
             ids, scored_from = self._begin + tokens[at : at + room], done - at - unpredicted

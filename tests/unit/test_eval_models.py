@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from carbon.errors import ModelError, UserError
@@ -162,6 +162,18 @@ def test_without_a_beginning_the_first_token_counts_a_quarter_a_base():
     assert model.log_likelihoods(["ACG"]) == pytest.approx([expected], abs=1e-5)
     with pytest.raises(UserError, match="has no token to begin with"):
         model.next_base([""])
+
+
+def test_bases_after_a_first_and_only_token_have_the_mass_of_tokens_that_begin_so():
+    """A model of 2-mers without a first token, as one of `AC` reads `ACG`."""
+    pairs = [a + b for a in "ACGT" for b in "ACGT"]
+    tokenizer = Tokenizer(models.WordLevel({text: n for n, text in enumerate(pairs)}))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(".{2}"), "isolated")
+    model = HuggingFaceModel(gpt2(len(pairs)), wrapped(tokenizer), "2-mers")
+    after = slow_distribution(model, [pairs.index("AC")])
+    mass = sum(after[pairs.index(text)] for text in ("GA", "GC", "GG", "GT"))
+    expected = 2 * np.log(0.25) + np.log(mass)
+    assert model.log_likelihoods(["ACG"]) == pytest.approx([expected], abs=1e-5)
 
 
 def test_carbon_by_stock_transformers_is_carbon(model, carbon_model, tmp_path):
