@@ -19,7 +19,7 @@ from carbon.reports.render import Row, interval, render_card, render_page
 from carbon.run_folder import RunLines, column, read_lines
 from carbon.uncertainty import inside_noise
 from eval.metrics import METRICS
-from eval.records import Json, Stored, check_folder
+from eval.records import Json, Stored, as_json, check_folder
 from eval.report.collect import (
     Comparison,
     Section,
@@ -101,7 +101,8 @@ def write_report(
         _write(output / "csv" / f"{name}.csv", _csv_of(rows))
     rounded = list(map(_comparison_row, gaps))
     _write(output / _MARKDOWN, render_card("eval.md", title=title, gaps=rounded, **shared))
-    _write(output / _NUMBERS, json.dumps(_numbers(sections, compared, run), indent=1) + "\n")
+    numbers = as_json(_numbers(sections, compared, run))
+    _write(output / _NUMBERS, json.dumps(numbers, indent=1, allow_nan=False) + "\n")
     _write(output / _HTML, page)
     return output / _HTML
 
@@ -212,7 +213,7 @@ def _task(
 
 
 def _comparison_row(c: Comparison) -> Row:
-    found = interval(c.difference._asdict())
+    found = interval(as_json(c.difference))
     return (c.first.entrant, c.second.entrant, found, f"{c.difference.num_samples:,}", c.verdict)
 
 
