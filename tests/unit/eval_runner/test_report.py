@@ -88,7 +88,20 @@ def test_one_example_shows_no_difference_and_the_numbers_are_json(folder):
     (found,) = numbers["tasks"]["toy"]["differences"]
     assert found["value"] and (found["low"], found["high"]) == (None, None)
     assert found["verdict"] == "no difference is shown"
-    assert "nan" not in (folder / "r/report.md").read_text()
+    for name in ("report.md", "csv/comparisons.csv"):
+        assert "nan" not in (folder / "r" / name).read_text()
+
+
+def test_skipped_steps_of_a_training_run_have_no_part_in_its_last_loss(folder):
+    run_suite(suite_of(folder, max_samples=3))
+    lines = [{"step": n, "tokens": n, "phase": "p", "objective": "ce"} for n in range(1, 31)]
+    for line in lines[:-1]:
+        line["nats_per_base"] = 1.0 if line["step"] <= 10 else 1.25
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_report([folder / "out"], folder / "r", "T", run=folder)
+    numbers = json.loads((folder / "r/results.json").read_text(), parse_constant=pytest.fail)
+    assert numbers["training"]["nats_per_base_first"] == 1
+    assert numbers["training"]["nats_per_base_last"] == 1.25
 
 
 def test_torn_records_and_rows_are_named(folder):
