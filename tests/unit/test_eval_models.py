@@ -185,6 +185,7 @@ def test_carbon_by_stock_transformers_is_carbon(model, carbon_model, tmp_path):
     sequences = [random_bases(6 * n, n) for n in (1, 7, 30)]
     # What is left over of 6-mers, with N or alone, has the mass of those that begin so.
     read = [*sequences, random_bases(50, 1), "ACG", random_bases(36, 2) + "NC", ""]
+    read += [random_bases(20, 3) + "N" + random_bases(21, 4), "ACNGTT" + random_bases(12, 5)]
     assert stock.log_likelihoods(read) == pytest.approx(
         carbon_model.log_likelihoods(read), abs=1e-4
     )
