@@ -41,6 +41,8 @@ def bootstrap(
 ) -> Estimate:
     """Resample with replacement (Efron 1979) and take the 2.5th and 97.5th percentiles.
 
+    The interval is NaN where there is a single sample or cluster: it shows no variation.
+
     Args:
         statistic: function from weights to a value.
         num_samples: number of samples.
@@ -68,13 +70,16 @@ def resamples(
     clusters: Sequence[str] | None = None,
     num_resamples: int = NUM_RESAMPLES,
 ) -> Iterator[Floats]:
-    """Yield for each resample how often each sample was drawn, as (num_samples,) weights."""
+    """Yield for each resample how often each sample was drawn, as (num_samples,) weights.
+
+    A single sample or cluster yields none: every resample would equal it.
+    """
     random = np.random.default_rng(seed)
     cluster_of: NDArray[np.int64] = np.arange(num_samples)
     if clusters is not None:
         cluster_of = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
     num_clusters = int(cluster_of.max(initial=-1)) + 1
-    for _ in range(num_resamples):
+    for _ in range(num_resamples if num_clusters > 1 else 0):
         drawn = random.integers(num_clusters, size=num_clusters)
         yield np.bincount(drawn, minlength=num_clusters)[cluster_of].astype(np.float64)
 

@@ -13,7 +13,7 @@ from carbon.progress import say
 from eval import cost
 from eval.contract import Example, Model, Result
 from eval.entrants import Entrant
-from eval.records import Json, as_json, read_record, write_record, write_rows
+from eval.records import Json, as_json, read_record, settings_of, write_record, write_rows
 from eval.suite import Part, Prepared, saying
 
 TOO_LONG = "longer than the context"
@@ -26,7 +26,7 @@ Batch = Json
 
 def job_of(prepared: Prepared, entrant: Entrant) -> Json:
     """Return all settings that the results depend on."""
-    return _settings_of(_head(prepared, entrant))
+    return settings_of(_head(prepared, entrant))
 
 
 def _head(prepared: Prepared, entrant: Entrant) -> Json:
@@ -57,25 +57,11 @@ def _head(prepared: Prepared, entrant: Entrant) -> Json:
     }
 
 
-def _settings_of(record: Json) -> Json:
-    """Return the parts of a record that its results depend on."""
-    return {
-        "task": record["task"]["name"],
-        "version": record["task"]["version"],
-        "model": record["model"]["name"],
-        "identity": record["model"]["identity"],
-        "dtype": record["model"]["dtype"],
-        "dataset": record["data"]["identity"],
-        **record["options"],
-        "reference": record["data"]["reference"],  # wherever it lies
-    }
-
-
 def is_written(path: Path, job: Json) -> bool:
     """Return whether the record exists; raise UserError if it has other settings."""
     if not path.exists():
         return False
-    there = {"final": False} | _settings_of(read_record(path).record)  # before the option
+    there = settings_of(read_record(path).record)
     if other := [name for name in job if there.get(name) != job[name]]:
         raise UserError(
             f"{path}: is of another {', '.join(other)}; name another --output, or remove it"
@@ -139,9 +125,10 @@ def _in_time(stream: Iterator[Result], count: cost.TokenCount) -> Iterator[Batch
 
 
 def _checked(result: Result) -> Result:
-    """Return a result; raise ModelError where its score is not finite."""
-    if "skipped" not in result:
-        check_finite(result["score"], f"example '{result['id']}'")
+    """Return a result; raise ModelError where its score, or another number, is not finite."""
+    for value in result.values():
+        if isinstance(value, float):
+            check_finite(value, f"example '{result['id']}'")
     return result
 
 

@@ -268,7 +268,7 @@ class BuildReport:
         output: the Parquet file; `<name>.json` next to it holds this report.
         rows: its number of rows.
         dropped: reason to the number of items left out.
-        inputs: file name to SHA-256.
+        inputs: file name to SHA-256; files of one name have their paths.
         settings: seed, sizes and all other settings that the bytes follow from.
     """
 

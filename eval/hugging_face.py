@@ -90,9 +90,10 @@ class HuggingFaceModel(Model):
     def base_log_likelihoods(self, sequences: Sequence[str]) -> list[Floats]:
         """Return the likelihood of each sequence's own tokens, shared evenly by their bases.
 
-        The last bases, too few for a token of a k-mer model, have the mass of all tokens that begin
-        with them. Where the tokenizer has no first token, the first token's bases count a quarter
-        each. A sequence that exceeds the context is read in windows that overlap by half.
+        The last bases, too few for a token of a k-mer model, and the known bases of a k-mer that
+        has an unknown one, have the mass of all tokens that agree with them. Where the tokenizer
+        has no first token, the first token's bases count a quarter each. A sequence that exceeds
+        the context is read in windows that overlap by half.
         """
         values = [np.zeros(len(sequence)) for sequence in sequences]
         ends: list[NDArray[np.int64]] = []
@@ -102,14 +103,16 @@ class HuggingFaceModel(Model):
             tokens, tail = self._encode(sequence[:whole_bp]), sequence[whole_bp:]
             if not self._begin:
                 known = np.flatnonzero(base_codes(sequence) < 4)
-                values[number][known[: self._first_bp(tokens, tail)]] = -np.log(4)
+                values[number][known[: self._first_bp(tokens, sequence)]] = -np.log(4)
             ends.append(np.cumsum([self._length_bp(token) for token in tokens], dtype=np.int64))
             rows += self._windows(number, tokens, tail)
         for row, log_p in self._in_batches(rows):
-            self._add(values[row.number], ends[row.number], row, log_p)
+            self._add(values[row.number], ends[row.number], row, log_p, sequences[row.number])
         return values
 
-    def _add(self, values: Floats, ends: NDArray[np.int64], row: _Row, log_p: Tensor) -> None:
+    def _add(
+        self, values: Floats, ends: NDArray[np.int64], row: _Row, log_p: Tensor, sequence: str
+    ) -> None:
         """Add the predictions of a row to the values of its sequence, (bases,)."""
         last = len(row.ids) - 1
         targets = self._place[row.ids[1:]][row.scored_from :]
@@ -120,10 +123,17 @@ class HuggingFaceModel(Model):
         for token, value in zip(row.first + row.scored_from + counted, found, strict=True):
             length_bp = len(self._texts[targets[token - row.first - row.scored_from]])
             values[ends[token] - length_bp : ends[token]] = value / length_bp
+        unknown = np.flatnonzero((targets < 0) & (self.step_bp > 1))
+        parts = []
+        for at in (row.scored_from + unknown).tolist():
+            end = int(ends[row.first + at])
+            parts.append((at, slice(end - self.step_bp, end)))
         if row.tail:
-            is_known = base_codes(row.tail) < 4
-            mass = self._log_mass(log_p[last], row.tail)
-            values[len(values) - len(row.tail) :] = mass * is_known / max(is_known.sum(), 1)
+            parts.append((last, slice(len(sequence) - len(row.tail), len(sequence))))
+        for at, part in parts:
+            is_known = base_codes(sequence[part]) < 4
+            mass = self._log_mass(log_p[at], sequence[part])
+            values[part] = mass * is_known / max(is_known.sum(), 1)
 
     def _length_bp(self, token: int) -> int:
         """Return the bases of a token; a token of unknown bases is as long as a step."""
@@ -199,12 +209,11 @@ class HuggingFaceModel(Model):
                 break
         return int(left[0])
 
-    def _first_bp(self, tokens: list[int], tail: str) -> int:
-        """Return how many bases the first token has, if it is of DNA, or the tail alone."""
-        if not tokens:
-            return int((base_codes(tail) < 4).sum())
-        place = self._place[tokens[0]]
-        return len(self._texts[place]) if place >= 0 else 0
+    def _first_bp(self, tokens: list[int], sequence: str) -> int:
+        """Return how many known bases the first token has, or a sequence without a token."""
+        if tokens and (place := self._place[tokens[0]]) >= 0:
+            return len(self._texts[place])
+        return int((base_codes(sequence[: self.step_bp]) < 4).sum())
 
     def _log_mass(self, log_p: Tensor, tail: str) -> float:
         """Return the log of the mass of tokens that begin with a tail; unknown bases are any."""
@@ -237,10 +246,10 @@ class HuggingFaceModel(Model):
 
     def _windows(self, number: int, tokens: list[int], tail: str) -> Iterator[_Row]:
         """Yield the rows of a sequence; the last one has the tail."""
-        if not tokens and self._begin:
-            yield _Row(number, self._begin, tail=tail)
         room = (self.context_tokens or len(tokens) + 1) - len(self._begin)
         unpredicted = 1 - len(self._begin)  # a row without a beginning does not predict its first
+        if len(tokens) == unpredicted:  # the tail alone is predicted
+            yield _Row(number, self._begin + tokens, tail=tail)
         at, done = 0, unpredicted
         while done < len(tokens):
             ids, scored_from = self._begin + tokens[at : at + room], done - at - unpredicted

@@ -19,6 +19,8 @@ from carbon.metrics import (
 from carbon.uncertainty import Statistic, bootstrap, mean_of, ratio_of
 from eval.contract import Curve, Estimate, Floats, Result, Summary
 
+LEAST_POSITIVES = 30
+"""Positives of a set that counts in the metric of large sets."""
 _CURVE_POINTS = 400
 
 Statistics = Callable[[Sequence[Result]], Statistic]
@@ -51,8 +53,10 @@ def _by_chromosome(results: Sequence[Result]) -> Statistic:
     return weighted_average_precision(_scores(results), labels_of(results), chromosomes)
 
 
-def _macro(of: Callable[[Floats, NDArray[np.int64]], Statistic]) -> Metric:
-    """Return the mean of a metric over the sets of results that have both labels."""
+def _macro(
+    of: Callable[[Floats, NDArray[np.int64]], Statistic], least_positives: int = 1
+) -> Metric:
+    """Return the mean of a metric over the sets of results with enough positives and a negative."""
 
     def statistic(results: Sequence[Result]) -> Statistic:
         members: dict[str, list[int]] = defaultdict(list)
@@ -62,7 +66,7 @@ def _macro(of: Callable[[Floats, NDArray[np.int64]], Statistic]) -> Metric:
         parts = [
             (of(scores[some], labels[some]), some)
             for some in members.values()
-            if len(set(labels[some].tolist())) == 2
+            if least_positives <= labels[some].sum() < len(some)
         ]
 
         def mean(weights: Floats) -> float:
@@ -94,6 +98,7 @@ METRICS: dict[str, Metric] = {
     "average_precision_by_chromosome": Metric(_by_chromosome, is_labelled=True),
     "macro_auroc": _macro(auroc),
     "macro_average_precision": _macro(average_precision),
+    "macro_average_precision_of_large_sets": _macro(average_precision, LEAST_POSITIVES),
 }
 """By name. They read the keys `score`, and `label`, `chrom`, `set`, `index`, `nats` or `bases`."""
 

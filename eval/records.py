@@ -63,6 +63,21 @@ class Stored:
         return rows
 
 
+def settings_of(record: Json) -> Json:
+    """Return the parts of a record that its results depend on."""
+    return {
+        "task": record["task"]["name"],
+        "version": record["task"]["version"],
+        "model": record["model"]["name"],
+        "identity": record["model"]["identity"],
+        "dtype": record["model"]["dtype"],
+        "dataset": record["data"]["identity"],
+        "final": False,  # of records from before the option
+        **record["options"],
+        "reference": record["data"]["reference"],  # wherever it lies
+    }
+
+
 def file_stem(shown_as: str) -> str:
     """Return a name for files: letters, digits, dots and dashes.
 

@@ -11,7 +11,9 @@ from carbon.errors import ConfigError
 from carbon.uncertainty import difference, inside_noise
 from eval.contract import Estimate
 from eval.metrics import METRICS, has_both_labels
-from eval.records import Json, Stored, read_folder
+from eval.records import Json, Stored, read_folder, settings_of
+
+_OF_ENTRANTS = ("model", "identity", "dtype")
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,11 @@ def _add(found: list[Stored], stored: Stored) -> None:
                 f"{stored.path} and {other.path} are of versions {' and '.join(versions)} of "
                 f"{stored.task}, whose numbers differ in meaning; run the older one again"
             )
-        for part in ("data", "options"):
-            ours, theirs = stored.record[part], other.record[part]
-            differing = {key for key in ours if ours[key] != theirs.get(key)}
-            if differing - {"source", "reference"}:  # where files lie makes no other numbers
-                raise ConfigError(
-                    f"{stored.path} and {other.path} are not of the same {part}; they cannot stand "
-                    "in one report"
-                )
+        if differing := _other_settings(stored, other):
+            raise ConfigError(
+                f"{stored.path} and {other.path} are not of the same {', '.join(differing)}; they "
+                "cannot stand in one report"
+            )
         if other.entrant == stored.entrant:
             if other.record["model"]["identity"] == stored.record["model"]["identity"]:
                 return
@@ -108,6 +107,15 @@ def _add(found: list[Stored], stored: Stored) -> None:
                 "run one of them again with --model NAME=MODEL, or the same --train sequences"
             )
     found.append(stored)
+
+
+def _other_settings(stored: Stored, other: Stored) -> list[str]:
+    """Return the settings of examples in which two records of a task differ."""
+    ours, theirs = settings_of(stored.record), settings_of(other.record)
+    apart = set(_OF_ENTRANTS)
+    if None in (ours["reference"], theirs["reference"]):  # the task reads none
+        apart.add("reference")
+    return [name for name in ours if name not in apart and ours[name] != theirs.get(name)]
 
 
 def _section(found: list[Stored]) -> Section:

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from carbon.genome import read_sequences
@@ -16,10 +17,10 @@ from carbon.genome.alphabet import gc_share
 from carbon.io.files import atomic_file
 from carbon.losses.objectives import objective_named
 from carbon.reports.render import Row, interval, render_card, render_page
-from carbon.run_folder import RunLines, column, read_lines
+from carbon.run_folder import RunLines, column, read_lines, reduced
 from carbon.uncertainty import inside_noise
 from eval.metrics import METRICS
-from eval.records import Json, Stored, check_folder
+from eval.records import Json, Stored, as_json, check_folder
 from eval.report.collect import (
     Comparison,
     Section,
@@ -101,7 +102,8 @@ def write_report(
         _write(output / "csv" / f"{name}.csv", _csv_of(rows))
     rounded = list(map(_comparison_row, gaps))
     _write(output / _MARKDOWN, render_card("eval.md", title=title, gaps=rounded, **shared))
-    _write(output / _NUMBERS, json.dumps(_numbers(sections, compared, run), indent=1) + "\n")
+    numbers = as_json(_numbers(sections, compared, run))
+    _write(output / _NUMBERS, json.dumps(numbers, indent=1, allow_nan=False) + "\n")
     _write(output / _HTML, page)
     return output / _HTML
 
@@ -212,15 +214,16 @@ def _task(
 
 
 def _comparison_row(c: Comparison) -> Row:
-    found = interval(c.difference._asdict())
+    found = interval(as_json(c.difference))
     return (c.first.entrant, c.second.entrant, found, f"{c.difference.num_samples:,}", c.verdict)
 
 
 def _comparison_table(compared: Sequence[Comparison]) -> Table:
     header = ("task", "first", "second", "difference", "low", "high", "samples", "verdict")
+    rows = ((c, as_json(c.difference).values()) for c in compared)
     return [header] + [
-        (c.first.task, c.first.entrant, c.second.entrant, *c.difference, c.verdict)
-        for c in compared
+        (c.first.task, c.first.entrant, c.second.entrant, *numbers, c.verdict)
+        for c, numbers in rows
     ]
 
 
@@ -264,7 +267,10 @@ def _notes(section: Section) -> list[str]:
 
 
 def _ends(run: Path) -> Json:
-    """Return nats per base of training rows at the first step and at the last ones."""
+    """Return nats per base of training rows at the first step and at the last ones.
+
+    Skipped steps have none.
+    """
     lines = read_lines(run)
     nats = column(lines.steps, "nats_per_base")
     return {
@@ -272,7 +278,7 @@ def _ends(run: Path) -> Json:
         "tokens": lines.steps[-1]["tokens"],
         "phase_changes": [lines.steps[place]["step"] for place in lines.boundaries],
         "nats_per_base_first": float(nats[0]),
-        "nats_per_base_last": float(nats[-_LAST_STEPS:].mean()),
+        "nats_per_base_last": float(reduced(nats, [np.arange(len(nats))[-_LAST_STEPS:]])[0]),
     }
 
 

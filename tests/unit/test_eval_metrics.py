@@ -145,3 +145,13 @@ def test_ratio_weighs_records_by_their_bases():
 def test_undefined_resamples_are_left_out():
     estimate = bootstrap(lambda w: float("nan") if w.min() == 0 else 1.0, 2)
     assert (estimate.low, estimate.high) == (1.0, 1.0)
+
+
+def test_a_single_sample_or_cluster_has_no_interval_and_shows_no_difference():
+    """Every resample would equal it: an interval without width would show any difference."""
+    values, names = np.array([1.0, 2, 6]), ["a"] * 3
+    for found in (bootstrap(mean_of(values[:1]), 1), bootstrap(mean_of(values), 3, clusters=names)):
+        assert found.value in (1, 3) and np.isnan([found.low, found.high]).all()
+    zero = mean_of(np.zeros(3))
+    assert inside_noise(difference(mean_of(values), zero, 3, clusters=names))
+    assert not inside_noise(difference(mean_of(values), zero, 3, clusters=["a", "a", "b"]))

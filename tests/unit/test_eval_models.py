@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from carbon.errors import ModelError, UserError
@@ -164,6 +164,18 @@ def test_without_a_beginning_the_first_token_counts_a_quarter_a_base():
         model.next_base([""])
 
 
+def test_bases_after_a_first_and_only_token_have_the_mass_of_tokens_that_begin_so():
+    """A model of 2-mers without a first token, as one of `AC` reads `ACG`."""
+    pairs = [a + b for a in "ACGT" for b in "ACGT"]
+    tokenizer = Tokenizer(models.WordLevel({text: n for n, text in enumerate(pairs)}))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(".{2}"), "isolated")
+    model = HuggingFaceModel(gpt2(len(pairs)), wrapped(tokenizer), "2-mers")
+    after = slow_distribution(model, [pairs.index("AC")])
+    mass = sum(after[pairs.index(text)] for text in ("GA", "GC", "GG", "GT"))
+    expected = 2 * np.log(0.25) + np.log(mass)
+    assert model.log_likelihoods(["ACG"]) == pytest.approx([expected], abs=1e-5)
+
+
 def test_carbon_by_stock_transformers_is_carbon(model, carbon_model, tmp_path):
     """A native checkpoint through the other adapter: the same numbers, token by token."""
     save_model(model.model.network, tmp_path / "m")
@@ -173,6 +185,7 @@ def test_carbon_by_stock_transformers_is_carbon(model, carbon_model, tmp_path):
     sequences = [random_bases(6 * n, n) for n in (1, 7, 30)]
     # What is left over of 6-mers, with N or alone, has the mass of those that begin so.
     read = [*sequences, random_bases(50, 1), "ACG", random_bases(36, 2) + "NC", ""]
+    read += [random_bases(20, 3) + "N" + random_bases(21, 4), "ACNGTT" + random_bases(12, 5)]
     assert stock.log_likelihoods(read) == pytest.approx(
         carbon_model.log_likelihoods(read), abs=1e-4
     )

@@ -16,6 +16,7 @@ from carbon.finetune.nested import nested_probe
 from carbon.model import save_model
 from eval.__main__ import main
 from eval.contract import Options
+from eval.metrics import METRICS
 from eval.models import CarbonModel
 from eval.tasks import TASKS
 from eval.tasks.common import matched
@@ -99,6 +100,14 @@ def test_average_precision_and_macro_average_are_those_of_scikit_learn(few_resam
         np.mean(list(expected["abs_delta"].values()))
     )
     assert "rare is left out: 29 positives of 229" in summary.notes
+
+
+def test_a_comparison_is_of_the_classes_that_the_headline_counts(few_resamples):
+    """The report compares the results of a record, those of small classes among them."""
+    results = toy_results()
+    task = TASKS["mendelian_matched"]
+    compared = METRICS[task.metric].of(results)(np.ones(len(results)))
+    assert compared == pytest.approx(task.summarise(results).value.value)
 
 
 def test_a_column_of_the_dataset_has_one_score(few_resamples):
@@ -223,6 +232,11 @@ def test_the_builder_writes_what_the_task_reads(folder, tmp_path, name):
         write_listing(listing, [{k: row[k] for k in row if k != "mavedb_urn"} for row in rows()])
         with pytest.raises(UserError, match="has no column 'mavedb_urn'"):
             task.build(table, table=listing, reference=folder / "r.fa")
+    write_listing(
+        listing, [{**row, "subset": ""} if not n else row for n, row in enumerate(rows())]
+    )
+    with pytest.raises(UserError, match="variant 1: has no subset"):
+        task.build(table, table=listing, reference=folder / "r.fa")
     write_listing(listing, rows())
     assert task.build(table, table=listing, reference=folder / "r.fa").rows == len(rows())
     built = task.read(table)

@@ -240,6 +240,20 @@ class TestCodonAdaptation:
         assert summary.value.value == pytest.approx(expected)
         assert set(summary.others) == {"without_gc", "with_gc", "gc_with_index"}
 
+    def test_a_gene_without_a_synonymous_codon_has_no_index_and_is_counted(
+        self, genome, tmp_path, monkeypatch
+    ):
+        alone = CodingGene("W", "NW", "ATGTGGTAA")
+        found = genome.genes.coding()
+        monkeypatch.setattr(HeldOutGenes, "coding", lambda genes: [*found, alone])
+        words = ["--output", str(tmp_path), "--corpus", str(genome.folder / "corpus")]
+        words += [*annotated(genome), "--finetuned-genes", "NT"]
+        assert main(["build", "codon_adaptation", *words]) == 0
+        table = pq.read_table(tmp_path / "codon_adaptation.parquet")
+        assert table.num_rows == len(found) and np.isfinite(table["index"].to_numpy()).all()
+        dropped = json.loads((tmp_path / "codon_adaptation.json").read_text())["dropped"]
+        assert dropped["gene_without_a_synonymous_codon"] == 1
+
     @pytest.mark.parametrize("words", [["--finetuned-genes", "X"], ["--finetuned-genes", "("], []])
     def test_no_reference_genes(self, genome, tmp_path, words):
         more = ["--output", str(tmp_path / "data"), "--corpus", str(genome.folder / "corpus")]
@@ -265,6 +279,16 @@ class TestConsequences:
                 assert all(kinds.count(c) <= damaging for c in set(kinds))
             assert len({known.variant for known in chosen}) == len(chosen)
         assert sets == choose_known(genome.genes, 30, seed=0)
+
+    def test_kinds_without_a_control_are_counted(self, genome, tmp_path, monkeypatch):
+        some = choose_known(genome.genes, 30, seed=0)["stop_gained"]
+        names = choose_known.__globals__
+        monkeypatch.setitem(names, "choose_known", lambda *_: {"stop_gained": some})
+        words = ["--output", str(tmp_path), "--corpus", str(genome.folder / "corpus")]
+        assert main(["build", "consequences", *words, *annotated(genome)]) == 0
+        dropped = json.loads((tmp_path / "consequences.json").read_text())["dropped"]
+        lacking = [f"no_{kind}_with_a_control" for kind in ("splice_site", "start_lost")]
+        assert json.dumps(dropped) == json.dumps(dict.fromkeys(lacking, 1))
 
     def test_values_against_sklearn(self, genome, model):
         table = built(genome, "consequences", *annotated(genome), *ON_GENES["consequences"])
@@ -311,6 +335,13 @@ class TestLikelihood:
         assert sum(map(len, few["sequence"].to_pylist())) == 650
         _, results = summary_of("heldout_likelihood", few, UniformModel())
         assert all(result["score"] == pytest.approx(np.log(4)) for result in results)
+
+    def test_31_mers_of_a_record_count_though_its_first_gene_ends_before_a_base_counts(self):
+        row = {"sequence": random_bases(100, 1), "genes": ["a", "b"], "gene_ends": [4, 100]}
+        table = pa.Table.from_pylist([{**row, "kmers": 70, "shared_kmers": 7}])
+        summary, results = summary_of("heldout_likelihood", table, UniformModel())
+        assert ["skipped" in result for result in results] == [True, False]
+        assert "10.0% of its 31-mers also occur" in summary.notes[1]
 
     @pytest.mark.parametrize("by_bed", [False, True])
     def test_the_gap_is_of_coding_bases_or_those_of_a_bed(self, genome, model, by_bed):

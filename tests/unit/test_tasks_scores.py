@@ -141,6 +141,10 @@ def test_levels_of_one_haystack_are_drawn_together(haystacks):
     assert found.value.value == 0.5
     for estimate in (found.value, *found.groups["level"].values()):
         assert estimate.high - estimate.low == pytest.approx(expected, rel=0.15)
+    # Rows of one level and value are drawn together too.
+    copies = [{**result, "id": f"{n} {result['id']}"} for n in range(9) for result in results]
+    for estimate in TASKS["genomic_niah"].summarise(copies).groups["level"].values():
+        assert estimate.high - estimate.low == pytest.approx(expected, rel=0.15)
 
 
 @pytest.fixture(scope="module")

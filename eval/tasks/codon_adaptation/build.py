@@ -3,7 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
+from math import isnan
 from pathlib import Path
+from typing import Any
 
 from carbon.errors import UserError
 from carbon.genome import GENETIC_CODE, Reference
@@ -54,11 +56,13 @@ def build(
             else usage_of(_named(genes, finetuned_genes or ""))
         )
         weights = adaptation_weights(usage)
-        rows = [
+        every: list[dict[str, Any]] = [
             {"gene_id": gene.gene_id, "cds": gene.cds, "index": adaptation_index(gene.cds, weights)}
             for gene in genes.coding()
         ]
         dropped = genes.not_coding()
+    rows = [row for row in every if not isnan(row["index"])]
+    dropped["gene_without_a_synonymous_codon"] = len(every) - len(rows)
     inputs = [reference, annotation, corpus / "manifest.json"]
     settings = {"task": "codon_adaptation", "finetuned_genes": finetuned_genes}
     return write_dataset(output, rows, dropped, [*inputs, *filter(None, [codon_usage])], settings)

@@ -91,11 +91,13 @@ def write_dataset(
             reasons = (f"{count} {reason}" for reason, count in dropped.most_common() if count)
             why = ", ".join(reasons) or "nothing was there"
             raise UserError(f"{output}: no row to write; left out: {why}")
+    files = dict.fromkeys(inputs)
+    names = Counter(path.name for path in files)
     report = BuildReport(
         output,
         num_rows,
         {reason: count for reason, count in sorted(dropped.items()) if count},
-        {path.name: sha256_of_file(path) for path in inputs},
+        {path.name if names[path.name] == 1 else str(path): sha256_of_file(path) for path in files},
         dict(settings),
     )
     with atomic_file(output.with_suffix(".json")) as temporary:

@@ -22,7 +22,7 @@ from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.finetune.config import VariantInput
 from eval.contract import BuildReport, Example, Model, Options, Reading, Result, Summary, Task
-from eval.metrics import by_group, by_score, curves_of, estimate, grouped
+from eval.metrics import LEAST_POSITIVES, by_group, by_score, curves_of, estimate, grouped
 from eval.tables import check_columns, read_table
 from eval.tasks.common.building import write_drawn
 from eval.tasks.common.listings import Listed, read_listing
@@ -43,13 +43,12 @@ from eval.tasks.common.windows import listed_label, listed_variant
 
 COLUMNS = VARIANT_COLUMNS | {"label": int, "subset": str}
 READING = Reading("centered", 0, "both")  # 8,192 bp, or what fits
-LEAST_POSITIVES = 30
 DEVELOPMENT = frozenset([*map(str, range(1, 23, 2)), "X"])
 FINAL = frozenset([*map(str, range(2, 23, 2)), "Y"])
 """Chromosomes of development, and of the final test (`--final`)."""
 
 PROBE = "probe"
-_METRIC = "macro_average_precision"
+_METRIC = "macro_average_precision_of_large_sets"
 _BLOCK = 256
 
 
@@ -336,6 +335,8 @@ def _builder(task_name: str, study: str) -> Callable[..., BuildReport]:
 
 
 def _row(row: Listed, where: str) -> dict[str, Any]:
+    if row["subset"] in (None, ""):
+        raise UserError(f"{where}: has no subset; name its consequence, or take the row out")
     places = {name: row[name] for name in VARIANT_COLUMNS}
     more: dict[str, Any] = {n: row[n] for n in ("match_group", "mavedb_urn") if n in row}
     return {**places, "label": listed_label(row, where), "subset": str(row["subset"]), **more}

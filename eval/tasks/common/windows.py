@@ -84,9 +84,11 @@ def listed_variant(row: Listed) -> Variant:
 
 def _windows(reference: Reference, variant: Variant) -> tuple[str | None, dict[str, str]]:
     """Return why a variant has no windows, or None, and its windows; it is at their middle."""
+    if variant.contig not in reference.contig_lengths_bp:
+        return "contig_not_in_reference", {}
     middle = WINDOW_BP // 2
     start, end = variant.position - middle, variant.position + middle
-    if start < 0 or end > reference.contig_lengths_bp.get(variant.contig, 0):
+    if start < 0 or end > reference.contig_lengths_bp[variant.contig]:
         return "near_the_end_of_its_contig", {}
     window = reference.fetch(Interval(variant.contig, start, end)).upper()
     if window[middle] != variant.ref:

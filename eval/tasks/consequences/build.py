@@ -69,7 +69,7 @@ def build(
         genes = HeldOutGenes(corpus, fasta, annotation, contigs, genetic_code)
         sets = choose_known(genes, num_each, seed)
     rows = [_row(name, known) for name, every in sets.items() for known in every]
-    dropped = Counter({f"no_{kind}_with_a_control": kind not in sets for kind in DAMAGING.values()})
+    dropped = Counter(f"no_{kind}_with_a_control" for kind in set(DAMAGING.values()) - sets.keys())
     inputs = [reference, annotation, corpus / "manifest.json"]
     settings = {"task": "consequences", "num_each": num_each, "seed": seed}
     return write_dataset(output, rows, dropped, inputs, settings)

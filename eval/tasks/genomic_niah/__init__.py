@@ -123,7 +123,7 @@ def _summarise(results: Sequence[Result]) -> Summary:
         summary_of(results, "mean", cluster=_CLUSTER, groups=()),
         others=others,
         groups={
-            "level": by_group(results, "group", "mean"),
+            "level": by_group(results, "group", "mean", _CLUSTER),
             "context": _by_length(results),
         },
         grids={

@@ -18,6 +18,7 @@ from eval.tasks.heldout_likelihood.build import build
 from eval.tasks.heldout_likelihood.overlap import overlap_clause
 
 _CLUSTER = "gene"
+_KMERS = ("kmers", "shared_kmers")
 
 
 def _examples(table: pa.Table, options: Options) -> list[Example]:
@@ -46,9 +47,12 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
         sequence = row.dna("sequence")
         values, counted = model.base_log_likelihoods([sequence])[0], measured_bases(sequence)
         conserved = _is_conserved(row, len(sequence))
-        for number, example in enumerate(stretches):
-            kmers = _kmers(row) if not number else {"kmers": 0, "shared_kmers": 0}
-            yield _result(example, values, counted, conserved) | kmers
+        kmers = {name: row.get(name) or 0 for name in _KMERS}
+        for example in stretches:
+            result = _result(example, values, counted, conserved)
+            if "skipped" not in result:  # the first that is measured counts them for the record
+                result, kmers = result | kmers, dict.fromkeys(_KMERS, 0)
+            yield result
 
 
 def _is_conserved(row: Row, length_bp: int) -> NDArray[np.bool_] | None:
@@ -76,12 +80,8 @@ def _result(example: Example, values: Any, counted: Any, conserved: Any) -> Resu
     return found
 
 
-def _kmers(row: Row) -> dict[str, int]:
-    return {"kmers": row.get("kmers") or 0, "shared_kmers": row.get("shared_kmers") or 0}
-
-
 def _summarise(results: Sequence[Result]) -> Summary:
-    kmers, shared = (sum(result[key] for result in results) for key in ("kmers", "shared_kmers"))
+    kmers, shared = (sum(result[key] for result in results) for key in _KMERS)
     bases = sum(result["bases"] for result in results)
     clusters = len({result[_CLUSTER] for result in results})
     gap, by = _gap(results)

@@ -15,6 +15,7 @@ from eval.records import as_json, file_stem, read_folder, read_record
 from eval.report import write_report
 from eval.runner import run_suite
 from tests.helpers.eval_runner import TASK, Oracle, suite_of
+from tests.helpers.files import write_fasta
 
 
 def two_runs(folder):
@@ -61,13 +62,46 @@ def test_what_cannot_stand_in_one_report(folder):
         path.unlink()
     for names, message in (
         (["alone"], "no baseline of toy"),
-        (["few", "all"], "not of the same options"),
+        (["few", "all"], "not of the same max_samples"),
         (["all", "o"], "both called 'm' and differ"),
         (["all", "newer"], "of versions 2 and 1 of toy"),
     ):
         with pytest.raises(ConfigError, match=message):
             write_report([folder / name for name in names], folder / "r", "T")
     assert not (folder / "r").exists()
+
+
+def test_records_on_two_references_cannot_stand_in_one_report(folder):
+    for name in ("one", "two", "none"):
+        given = {} if name == "none" else {"": str(write_fasta(folder / f"{name}.fa", {name: "A"}))}
+        run_suite(replace(suite_of(folder, output=name), references=given))
+    with pytest.raises(ConfigError, match="not of the same reference"):
+        write_report([folder / "one", folder / "two"], folder / "r", "T")
+    # What is measured without a reference reads none.
+    assert write_report([folder / "one", folder / "none"], folder / "r", "T").exists()
+
+
+def test_one_example_shows_no_difference_and_the_numbers_are_json(folder):
+    run_suite(suite_of(folder, max_samples=1, share=0))
+    write_report([folder / "out"], folder / "r", "T")
+    numbers = json.loads((folder / "r/results.json").read_text(), parse_constant=pytest.fail)
+    (found,) = numbers["tasks"]["toy"]["differences"]
+    assert found["value"] and (found["low"], found["high"]) == (None, None)
+    assert found["verdict"] == "no difference is shown"
+    for name in ("report.md", "csv/comparisons.csv"):
+        assert "nan" not in (folder / "r" / name).read_text()
+
+
+def test_skipped_steps_of_a_training_run_have_no_part_in_its_last_loss(folder):
+    run_suite(suite_of(folder, max_samples=3))
+    lines = [{"step": n, "tokens": n, "phase": "p", "objective": "ce"} for n in range(1, 31)]
+    for line in lines[:-1]:
+        line["nats_per_base"] = 1.0 if line["step"] <= 10 else 1.25
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_report([folder / "out"], folder / "r", "T", run=folder)
+    numbers = json.loads((folder / "r/results.json").read_text(), parse_constant=pytest.fail)
+    assert numbers["training"]["nats_per_base_first"] == 1
+    assert numbers["training"]["nats_per_base_last"] == 1.25
 
 
 def test_torn_records_and_rows_are_named(folder):

@@ -125,10 +125,11 @@ def test_what_does_not_fit_is_skipped_and_said(folder):
     assert {row["samples"] for row in comparisons} == {"20"}
 
 
-def test_a_score_that_is_no_number_stops_the_run_and_names_the_example(folder):
+@pytest.mark.parametrize(("key", "value"), [("score", float("inf")), ("jsd", float("nan"))])
+def test_a_score_that_is_no_number_stops_the_run_and_names_the_example(folder, key, value):
     def broken(model, some):
         for n, result in enumerate(answers(model, some)):
-            yield {**result, "score": float("inf") if n == 3 else result["score"]}
+            yield {**result, "jsd": 0.5} | ({key: value} if n == 3 else {})
 
     with pytest.raises(
         ModelError, match=r"^toy \(.*\), .+: example 'e3': the model.s output is not finite"

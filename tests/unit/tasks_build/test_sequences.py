@@ -13,7 +13,7 @@ from carbon.errors import UserError
 from carbon.genome import GENETIC_CODE, Reference, read_annotation, reverse_complement, translate
 from carbon.genome.codon_usage import favourites
 from eval.tasks import TASKS
-from eval.tasks.common.building import Source
+from eval.tasks.common.building import Source, write_dataset
 from eval.tasks.common.coding import coding_exons
 from eval.tasks.synonymous_codons.build import recoded
 from eval.tasks.triplet_expansion.build import expanded
@@ -203,3 +203,14 @@ def test_places_to_recover_lie_in_genes_on_their_strand(tmp_path, strand):
     assert report.settings["groups"] == ["fng"]
     with pytest.raises(UserError, match="source 'fng': needs an annotation"):
         TASKS["sequence_recovery"].build(output, sources=[Source("fng", files["reference"])])
+
+
+def test_inputs_of_one_name_are_all_in_the_report(tmp_path):
+    """Assemblies of NCBI each have a `genomic.gff`."""
+    paths = [tmp_path / "a" / "genomic.gff", tmp_path / "b" / "genomic.gff", tmp_path / "c.fa"]
+    for n, path in enumerate(paths):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(str(n))
+    report = write_dataset(tmp_path / "o.parquet", [{"a": 1}], Counter(), [*paths, paths[2]], {})
+    assert list(report.inputs) == [str(paths[0]), str(paths[1]), "c.fa"]
+    assert len(set(report.inputs.values())) == 3

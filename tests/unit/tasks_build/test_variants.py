@@ -108,12 +108,14 @@ def brca(tmp_path_factory) -> tuple[str, Path]:
 def test_a_saturation_table_becomes_windows(tmp_path, brca):
     bases, fasta = brca
     rows = listing(bases, 4200, 60) + listing(bases, 4200, 1) + listing(bases, 30, 2)
+    rows += [listing(bases, 4200, 1)[0] | {"chrom": "Un"}]
     rows[5] |= {"ref": "AC"}
     table = write_listing(tmp_path / "t.tsv", rows)
     output = tmp_path / "b.parquet"
     report = TASKS["brca2"].build(output, table=table, reference=fasta)
     found = rows_of(output)
     assert report.dropped == {
+        "contig_not_in_reference": 1,
         "near_the_end_of_its_contig": 2,
         "no_label": 10,
         "not_a_single_base_change": 1,
