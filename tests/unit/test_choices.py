@@ -21,7 +21,6 @@ from carbon.model import PRESETS
 from carbon.model.architectures import MODEL_SPECS
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import EXECUTORS, ExecutorConfig
-from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import AssemblyConfig
 from train.codecs import CODECS
 from train.config import (
@@ -80,7 +79,6 @@ def names_of(hint) -> list[str]:
         (finetune.MethodConfig, "pool", POOLS),
         (finetune.MethodConfig, "strands", STRANDS_READ),
         (finetune.MethodConfig, "too_long", config.TOO_LONG),
-        (AssemblyConfig, "incomplete_cds", STOPS_AT_INCOMPLETE_CDS),
         (AssemblyConfig, "species_type", SPECIES_TAG_OF),
         (ExecutorConfig, "kind", EXECUTORS),
         (ComputeConfig, "activation_checkpointing", ACTIVATION_CHECKPOINTINGS),
