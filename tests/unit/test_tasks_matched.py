@@ -146,6 +146,15 @@ def test_development_and_final_chromosomes_are_apart(folder):
     assert not matched.DEVELOPMENT & matched.FINAL
 
 
+def test_variants_on_chromosomes_of_neither_set_are_counted(folder, capsys):
+    listed = rows(46)
+    listed += [{**listed[0], "chrom": name} for name in ("chrM", "HG1", "chrM")]
+    assert len(asked(folder, table=pa.Table.from_pylist(listed))) == 4 * 46
+    assert "3 variants are on no chromosome of either set, as on M (2), HG1 (1)" in (
+        capsys.readouterr().err
+    )
+
+
 def ref_and_difference(variant):
     return [variant.ref, variant.alt - variant.ref]
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.finetune.config import VariantInput
+from carbon.progress import say
 from eval.contract import BuildReport, Example, Model, Options, Reading, Result, Summary, Task
 from eval.metrics import LEAST_POSITIVES, by_group, by_score, curves_of, estimate, grouped
 from eval.tables import check_columns, read_table
@@ -132,6 +133,10 @@ def _examples(table: pa.Table, options: Options, study: str) -> list[Example]:
 def _on_chromosomes(table: pa.Table, chromosomes: frozenset[str]) -> pa.Table:
     names = [str(name).removeprefix("chr") for name in table["chrom"].to_pylist()]
     kept = table.filter(pa.array([name in chromosomes for name in names]))
+    others = Counter(name for name in names if name not in DEVELOPMENT | FINAL)
+    if others:
+        shown = ", ".join(f"{name} ({count:,})" for name, count in others.most_common(3))
+        say(f"{others.total():,} variants are on no chromosome of either set, as on {shown}")
     if not kept.num_rows:
         shown = ", ".join(sorted(chromosomes))
         raise UserError(f"has no variant on the chromosomes {shown}; see --final")
