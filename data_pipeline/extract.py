@@ -24,6 +24,7 @@ from data_pipeline.inputs.files import file_rows
 from data_pipeline.inputs.listing import (
     FileInput,
     inputs_of,
+    mates_in_other_split,
     may_hold_out,
     paths_of,
     sample_name,
@@ -76,7 +77,8 @@ def make_shard(
     Raises:
         UserError: the input is absent or malformed.
     """
-    each = inputs_of(config)[rank]
+    inputs = inputs_of(config)
+    each = inputs[rank]
     with atomic_folder(folder) as shard:
         maker = _ShardMaker(config, shard, take)
         if isinstance(each, AssemblyConfig):
@@ -86,6 +88,11 @@ def make_shard(
         else:
             held_out = []
             warning = ""
+            if other := mates_in_other_split(each, inputs):
+                warning = (
+                    f"warning: {title_of(each)}: by its name it has the mates of {other}, which is "
+                    "in the other split; name one of them as mates, or give both one sample\n"
+                )
             maker.add_file(each)
             told = each.config.to_table() | {"path": str(each.path)}
             if is_fastq(each.path):
@@ -93,7 +100,7 @@ def make_shard(
                 told["split"] = "test" if each.held_out else "train"
         counts = maker.finish()
         if maker.num_not_compared:
-            warning = (
+            warning += (
                 f"warning: {title_of(each)}: {maker.num_not_compared:,} reads were not compared "
                 "for near-equality across train and test; near_duplicates = true compares them"
             )

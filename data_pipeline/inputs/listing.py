@@ -1,5 +1,6 @@
 """Which inputs a recipe names, one a task: assemblies, and files that patterns stand for."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +53,24 @@ def may_hold_out(config: BuildConfig) -> bool:
 def sample_name(file: FileInput) -> str:
     """Return whose reads a file holds."""
     return file.config.sample or sample_of(file.path, paired=file.mates is not None)
+
+
+def mates_in_other_split(file: FileInput, inputs: Iterable[Input]) -> Path | None:
+    """Return the file of the other split that has the mates of a file, by both names.
+
+    `s_1.fq` and `s_2.fq` are two samples unless the recipe names one as the mates of the other.
+    """
+    for other in inputs:
+        if (
+            isinstance(other, FileInput)
+            and other.held_out != file.held_out
+            and not any((file.mates, other.mates, file.config.sample, other.config.sample))
+            and is_fastq(file.path)
+            and is_fastq(other.path)
+            and sample_of(file.path, paired=True) == sample_of(other.path, paired=True)
+        ):
+            return other.path
+    return None
 
 
 def _paired(config: FilesConfig) -> list[tuple[Path, Path | None]]:

@@ -152,6 +152,19 @@ def test_samples_are_held_out_whole_and_their_copies_go(tmp_path):
     assert [sample for sample, side in sides.items() if side == "test"] == [held_out]
 
 
+@pytest.mark.parametrize(("second", "is_warned"), [("ERR1_2.fq", True), ("ERR2_2.fq", False)])
+def test_files_that_look_like_mates_in_both_splits_are_reported(
+    tmp_path, capsys, second, is_warned
+):
+    for name, reads in (("ERR1_1.fq", READS[:4]), (second, READS[4:8])):
+        (tmp_path / name).write_text(fastq(reads))
+    assert build(tmp_path / "c", *settings_of(f"{tmp_path}/*.fq", "test_share=0.5")) == 0
+    told = capsys.readouterr().err
+    assert ("has the mates of" in told) == is_warned
+    warned = [each.get("warning", "") for each in read_manifest(tmp_path / "c")["inputs"]]
+    assert all(("in the other split" in warning) == is_warned for warning in warned)
+
+
 @pytest.mark.parametrize(
     ("name", "paired", "sample"),
     [
