@@ -92,7 +92,7 @@ def _build_and_publish(config: BuildConfig) -> dict[str, Any]:
             _build(here, output, recipe, fetched)
         publish_to(output, url)
         manifest = read_manifest(output)
-        kept.unlink()  # first: what is left of a corpus if this is killed is not published
+        kept.unlink()  # first: a killed removal leaves a damaged corpus
         shutil.rmtree(output)
     return manifest
 
@@ -172,7 +172,7 @@ def _key_in(work: Path) -> str:
 def _remove_work(work: Path) -> None:
     """Remove a folder of work, the key first made void and removed last.
 
-    If this is killed, no build continues with the shards of which some files are gone.
+    No build continues with shards that lack files if the removal is killed.
     """
     (work / "key").write_text("removed", encoding="utf-8")
     for folder in filter(Path.is_dir, list(work.iterdir())):

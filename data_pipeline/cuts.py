@@ -29,7 +29,7 @@ Found = Iterator[Record | Dropped]
 
 
 class AnnotatedAssembly(NamedTuple):
-    """An assembly as the functions here see it, and what the recipe says of records."""
+    """An assembly for the functions below, with the settings of the recipe for records."""
 
     annotation: Annotation
     contig_lengths_bp: dict[str, int]

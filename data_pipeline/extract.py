@@ -23,6 +23,7 @@ from data_pipeline.inputs.evaluations import (
 from data_pipeline.inputs.files import file_rows
 from data_pipeline.inputs.listing import (
     FileInput,
+    Input,
     inputs_of,
     mates_in_other_split,
     may_hold_out,
@@ -83,16 +84,11 @@ def make_shard(
         maker = _ShardMaker(config, shard, take)
         if isinstance(each, AssemblyConfig):
             held_out, found = maker.add_assembly(each, families)
-            warning = found.pop("warning")
+            warnings = [found.pop("warning")]
             told = {key: value for key, value in (each.to_table() | found).items() if value}
         else:
             held_out = []
-            warning = ""
-            if other := mates_in_other_split(each, inputs):
-                warning = (
-                    f"warning: {title_of(each)}: by its name it has the mates of {other}, which is "
-                    "in the other split; name one of them as mates, or give both one sample\n"
-                )
+            warnings = [_apart_from_mates(each, inputs)]
             maker.add_file(each)
             told = each.config.to_table() | {"path": str(each.path)}
             if is_fastq(each.path):
@@ -100,10 +96,11 @@ def make_shard(
                 told["split"] = "test" if each.held_out else "train"
         counts = maker.finish()
         if maker.num_not_compared:
-            warning += (
+            warnings.append(
                 f"warning: {title_of(each)}: {maker.num_not_compared:,} reads were not compared "
                 "for near-equality across train and test; near_duplicates = true compares them"
             )
+        warning = "\n".join(filter(None, warnings))
         told_held_out = [region.to_region() for region in held_out]
         files = [
             {"path": path, "bytes": Path(path).stat().st_size, "sha256": sha256_of_file(path)}
@@ -125,6 +122,14 @@ def make_shard(
     where = ", ".join(told_held_out[:_REGIONS_TOLD]) or "nothing"
     where += f" and {more:,} more" if (more := len(told_held_out) - _REGIONS_TOLD) > 0 else ""
     return [*warning.splitlines(), f"{title_of(each)}; held out: {where}; {kept:,} records"]
+
+
+def _apart_from_mates(file: FileInput, inputs: Iterable[Input]) -> str:
+    other = mates_in_other_split(file, inputs)
+    return other and (
+        f"warning: {title_of(file)}: by its name it has the mates of {other}, which is in the "
+        "other split; name one of them as mates, or give both one sample"
+    )
 
 
 def _regions(

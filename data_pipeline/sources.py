@@ -125,7 +125,7 @@ def source_of(
     if known is None:
         return Source(
             name=name,
-            cut=lambda _: iter(()),  # nothing of an annotation
+            cut=lambda _: iter(()),  # has no records from an annotation
             both_strands=bool(both_strands),
             input=input_kind,
             near_duplicates=near_duplicates,

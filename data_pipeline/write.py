@@ -243,7 +243,7 @@ def _write_dropped(path: Path, parts: list[Path]) -> dict[str, int]:
 def _reasons(part: Path) -> Iterator[tuple[str, str]]:
     """Yield source and kind of reason of each rejection of a part, a line each.
 
-    A reason that names a record whose name has a quotation mark stands in quotation marks.
+    The writer quotes a reason if the record that it names has a quotation mark in its name.
     """
     with (part / "dropped.tsv").open(encoding="utf-8", newline="") as lines:
         for line in lines:

@@ -138,7 +138,7 @@ def write_large_source(folder: Path, num_records: int) -> None:
     }
     (store / "store.json").write_text(json.dumps(info | {"files": []}), encoding="utf-8")
     info = {
-        "format": PACKING_FORMAT,  # without it the packing would be made anew
+        "format": PACKING_FORMAT,  # without it the packing would be made again
         "pieces": len(block.record) * blocks,
         "rows": block.num_rows * blocks,
         "tokens": block.num_tokens * blocks,

@@ -281,7 +281,7 @@ def held_out_of(corpus: str | Path, genome: Path, contigs: Collection[str]) -> l
     was built from another file, such as a packed one, the names of the contigs do.
 
     Raises:
-        CorpusError: nothing of the genome is held out, or regions of several assemblies are on
+        CorpusError: no region of the genome is held out, or regions of several assemblies are on
             contigs of these names.
     """
     manifest = read_manifest(corpus)

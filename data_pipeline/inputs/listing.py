@@ -55,8 +55,8 @@ def sample_name(file: FileInput) -> str:
     return file.config.sample or sample_of(file.path, paired=file.mates is not None)
 
 
-def mates_in_other_split(file: FileInput, inputs: Iterable[Input]) -> Path | None:
-    """Return the file of the other split that has the mates of a file, by both names.
+def mates_in_other_split(file: FileInput, inputs: Iterable[Input]) -> str:
+    """Return the file of the other split that has the mates of a file, by both names; or none.
 
     `s_1.fq` and `s_2.fq` are two samples unless the recipe names one as the mates of the other.
     """
@@ -69,8 +69,8 @@ def mates_in_other_split(file: FileInput, inputs: Iterable[Input]) -> Path | Non
             and is_fastq(other.path)
             and sample_of(file.path, paired=True) == sample_of(other.path, paired=True)
         ):
-            return other.path
-    return None
+            return str(other.path)
+    return ""
 
 
 def _paired(config: FilesConfig) -> list[tuple[Path, Path | None]]:

@@ -63,9 +63,9 @@ def public_reason(error: Exception) -> str:
 
 
 def with_public_urls(config: BuildConfig) -> BuildConfig:
-    """Return a recipe as it may be shown to anyone, without what is of its user's machine.
+    """Return a recipe as it may be shown to anyone, without settings of one machine.
 
-    That is the cache, and the shell command before a task, which may set keys of a store.
+    These are the cache and the shell command before a task, which may set keys of a store.
     """
     executor = config.executor.replace(environment="")
     paths = _with_paths(config, public_url)
